@@ -70,6 +70,19 @@ void useUnfrozen(Translation &translation) {
   translation.compile(key, "trainable", "(" + llvm::join(patterns, "|") + ").*");
 }
 
+/// Axolotl gives attention the lengths of the samples in a row, so they do not see each other; of a corpus only if it
+/// is not told otherwise.
+void usePacking(Translation &translation) {
+  const llvm::StringRef key = "sample_packing", corpus = "pretraining_dataset", apart = "pretrain_multipack_attn";
+  if (!translation.isOn(key))
+    return;
+  if (translation.find(corpus) && translation.text(apart) == "false")
+    return translation.note(key,
+                            "rows of a token file are full, and with pretrain_multipack_attn: false not kept apart");
+  translation.compile(key, "separate_documents", "true");
+  translation.use(key, Receiver::program, "sample_packing", "true");
+}
+
 void useLength(Translation &translation) {
   const llvm::StringRef epochs = "num_epochs", batch = "batch_size", micro = "micro_batch_size";
   const std::string steps = translation.text("max_steps");
@@ -253,6 +266,7 @@ bool hasFsdpConfig(const Translation &translation) {
 
 llvm::Error combine(Translation &translation) {
   const bool isSharded = translation.find("fsdp") || hasFsdpConfig(translation);
+  usePacking(translation);
   useLength(translation);
   useOptimizer(translation);
   useSchedule(translation);

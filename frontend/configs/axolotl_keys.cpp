@@ -38,6 +38,8 @@ constexpr KeyRow rows[] = {
     combines("cosine_min_lr_ratio", "--min_lr, with learning_rate"),
     needs("cosine_constant_lr_ratio", "0|0.0", "a cosine reaches its end with the last step"),
     combines("curriculum_sampling", "--shuffle, which is on without it"),
+    combines("sample_packing", "--separate_documents, and --sample_packing of the program"),
+    unread("group_by_length", "every row has the compiled length, which --sample_packing fills"),
     trains("dataloader_drop_last", "drop_last", "true|false"),
     trains("early_stopping_patience", "early_stopping"),
     combines("output_dir", "--save_model, and with save_steps --checkpoint_folder"),
@@ -102,8 +104,8 @@ constexpr KeyGroup groups[] = {
      "datasets test_datasets pretraining_dataset val_set_size dataset_prepared_path dataset_processes dataset_num_proc "
      "dataset_shard_num dataset_shard_idx dataset_exact_deduplication dataset_keep_in_memory skip_prepare_dataset "
      "num_dataset_shards_to_save push_dataset_to_hub shuffle_merged_datasets shuffle_before_merging_datasets "
-     "train_on_inputs group_by_length sequence_len eval_sequence_len excess_length_strategy min_sample_len "
-     "max_prompt_len max_packed_sequence_len sample_packing sample_packing_group_size sample_packing_bin_size "
+     "train_on_inputs sequence_len eval_sequence_len excess_length_strategy min_sample_len "
+     "max_prompt_len max_packed_sequence_len sample_packing_group_size sample_packing_bin_size "
      "sample_packing_sequentially sample_packing_mp_start_method sample_packing_eff_est eval_sample_packing "
      "pad_to_sequence_len pad_to_multiple_of multipack_real_batches batch_flattening pretrain_multipack_buffer_size "
      "pretrain_multipack_attn pretraining_sample_concatenation streaming streaming_multipack_buffer_size "

@@ -1,6 +1,7 @@
 #include "frontend/driver/next_steps.h"
 
 #include "ir/reserved_names.h"
+#include "passes/passes.h"
 #include "passes/support/bytes_text.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -14,10 +15,16 @@ struct Field {
   Type ofSample;
 };
 
-std::vector<Field> fieldsOf(const Module &module) {
+/// --sample_packing fills the inputs that --separate_documents has added.
+bool isFilled(llvm::StringRef name, bool separatesDocuments) {
+  return separatesDocuments && (name == documentIdsName || name == documentPositionsName);
+}
+
+std::vector<Field> fieldsOf(const Module &module, bool separatesDocuments) {
   std::vector<Field> fields;
   for (const Argument &argument : module.function(FunctionKind::microStep)->arguments())
-    if (argument.kind == ArgumentKind::input && !names::isReserved(argument.name)) {
+    if (argument.kind == ArgumentKind::input && !names::isReserved(argument.name) &&
+        !isFilled(argument.name, separatesDocuments)) {
       const Type &type = argument.value->type();
       fields.push_back({argument.name, Type(type.dtype(), type.shape().drop_front(type.rank() > 0))});
     }
@@ -30,14 +37,16 @@ bool takesTokens(llvm::ArrayRef<Field> fields) {
          fields[0].ofSample.dtype() == DType::i64;
 }
 
-std::string dataText(const Module &module) {
-  const std::vector<Field> fields = fieldsOf(module);
+std::string dataText(const Module &module, bool separatesDocuments) {
+  const std::vector<Field> fields = fieldsOf(module, separatesDocuments);
   std::vector<std::string> texts;
   for (const Field &field : fields)
     texts.push_back(field.name + " " + toString(field.ofSample));
-  std::string text = "DATA, a sample: " + llvm::join(texts, ", ") + " (.safetensors, .npy)";
+  std::string text = "DATA, a sample: " + llvm::join(texts, ", ") +
+                     (separatesDocuments ? " or shorter (.safetensors with NAME.offsets)" : " (.safetensors, .npy)");
   if (takesTokens(fields))
-    text += "; or tokens, " + std::to_string(fields[0].ofSample.dim(0) + 1) + " for each sample (.bin)";
+    text += "; or tokens, " + std::to_string(fields[0].ofSample.dim(0) + 1) + " for each sample (.bin)" +
+            (separatesDocuments ? ", with --document_end TOKEN" : "");
   return text + "\n";
 }
 
@@ -69,6 +78,7 @@ std::string trainOptions(const OptionValues &values) {
     return llvm::any_of(values.trainWords(),
                         [&](llvm::StringRef word) { return word.drop_front(2).split('=').first == name; });
   };
+  text += has("sample_packing") || !values.flag("separate_documents") ? "" : " --sample_packing";
   text += has("train_data") || has("batch") ? "" : " --train_data DATA";
   text += has("steps") || has("epochs") ? "" : " --steps 100";
   text += has("log") ? "" : " --log log.jsonl";
@@ -96,7 +106,7 @@ std::string nextSteps(const Compilation &compilation, const OptionValues &values
   if (!isProgram)
     text += "build it:  cmake -S " + values.text("output").str() + " -B BUILD && cmake --build BUILD\n";
   text += "train it:  " + launcher(ranks, values) + program + trainOptions(values) + "\n";
-  return text + dataText(module);
+  return text + dataText(module, values.flag("separate_documents"));
 }
 
 } // namespace fsdpc

@@ -49,7 +49,7 @@ struct TrainingState {
   std::int64_t globalBatch = 0;
   WarmUp warmUp;
   bool shuffle = false;
-  std::string sampleOrder; ///< SampleOrder::text(); "": unknown
+  std::string sampleOrder; ///< orderText (trainer.h); "": unknown
   std::int64_t seed = 0;
   std::int64_t skippedSteps = 0;
   double epochLossSum = 0; ///< over `epochSteps` steps of the current epoch

@@ -85,6 +85,9 @@ void requireSameOrder(const ResumedRun &resumed, std::int64_t samples, const std
                       "to start anew from its weights, export them and give --load_model",
                   true);
   };
+  const auto sharesRows = [](const std::string &text) { return text.starts_with("rows of "); };
+  if (sharesRows(order) != sharesRows(state.sampleOrder))
+    refuse(std::string("its run was given ") + (sharesRows(order) ? "no " : "") + "--sample_packing");
   if (samples != state.samplesInEpoch)
     refuse("its run had " + std::to_string(state.samplesInEpoch) + " samples in an epoch, this one has " +
            std::to_string(samples));

@@ -28,9 +28,8 @@ ResumedRun resumeFrom(const std::vector<std::string> &candidates, const ProgramI
                       Platform &platform, const Context &context, Pulse &pulse);
 
 /// Throws Failure{incompatible, everyRank} unless training on `samples` samples (0: a fixed batch) in the order of
-/// `options`, which `order` describes (SampleOrder::text), goes on where the checkpoint was, with no sample skipped or
-/// repeated. Sets options.seed to that of the
-/// checkpoint if it was not given.
+/// `options`, which `order` describes (trainer.h: orderText), goes on where the checkpoint was, with no sample skipped
+/// or repeated. Sets options.seed to that of the checkpoint if it was not given.
 void requireSameOrder(const ResumedRun &resumed, std::int64_t samples, const std::string &order, Options &options);
 
 } // namespace fsdpc::rt

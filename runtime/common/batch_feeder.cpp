@@ -55,7 +55,8 @@ std::int64_t tokensPerSample(const ProgramInfo &program, const FeedOptions &opti
       if (split(map, "--map").left == input.name && split(map, "--map").right == unshiftedField)
         return length(input);
     const bool takesLabels = input.kind != InputKind::data || std::string_view(input.name) == shiftedField;
-    if (takesLabels || !takesIntegers(input) || named(options.fills, "--fill", input) ||
+    const bool isFilled = options.samplePacking && isOfDocuments(input);
+    if (takesLabels || isFilled || !takesIntegers(input) || named(options.fills, "--fill", input) ||
         named(options.maps, "--map", input))
       continue;
     ++candidates;
@@ -73,7 +74,8 @@ std::string integerInputs(const ProgramInfo &program) {
 }
 
 BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const FeedOptions &options)
-    : program(program), data(std::move(dataset)), documentEnd(options.documentEnd), truncate(options.truncate) {
+    : program(program), data(std::move(dataset)), documentEnd(options.documentEnd), truncate(options.truncate),
+      packsSamples(options.samplePacking) {
   for (const InputInfo &input : program.inputs)
     if (input.kind == InputKind::sampleWeight) {
       bindings.push_back({&input, Feed::weight, 0});
@@ -84,6 +86,8 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
   bindByName();
   noteUnused();
   requireOneLength();
+  if (packsSamples)
+    packRows();
   std::int64_t bufferBytes = 0;
   for (const Binding &binding : bindings)
     if (binding.isOfField()) {
@@ -216,7 +220,7 @@ void BatchFeeder::bindByName() {
       field = data.find("labels");
     if (field)
       bind(input, *field);
-    else
+    else if (!bindDocuments(input))
       left.push_back(&input);
   }
   const Field *special = data.defaultField.empty() ? nullptr : data.find(data.defaultField);
@@ -237,9 +241,10 @@ static std::string suggestion(const InputInfo &input, const std::vector<std::str
     return " --fill " + name + (hasRagged ? "=mask" : "=1");
   if (name.find("token_type") != std::string::npos)
     return " --fill " + name + "=0";
+  const bool isPosition = name.find("position") != std::string::npos && input.shape.rank > 1;
   if (name.find("document") != std::string::npos)
-    return " --fill " + name + "=documents --document_end TOKEN";
-  return name.find("position") != std::string::npos && input.shape.rank > 1 ? " --fill " + name + "=iota" : "";
+    return " --fill " + name + (isPosition ? "=positions" : "=documents") + (hasRagged ? "" : " --document_end TOKEN");
+  return isPosition ? " --fill " + name + "=iota" : "";
 }
 
 std::string BatchFeeder::missingFields(const std::vector<const InputInfo *> &inputs) const {
@@ -302,8 +307,9 @@ void BatchFeeder::bindRagged(const InputInfo &input, const Field &field) {
   if ((input.kind == InputKind::labels || input.shiftsItself) && !isIgnored)
     throw Failure(ExitCode::usage, data.pattern + ": the labels of shorter samples are padded, and the loss of " +
                                        inputHas + " ignores none: compile with --ignore_index");
-  remarks.push_back("samples of " + field.name + " shorter than " + std::to_string(elements) + " are padded with " +
-                    (isIgnored ? "the ignored label" : "0"));
+  if (!packsSamples)
+    remarks.push_back("samples of " + field.name + " shorter than " + std::to_string(elements) + " are padded with " +
+                      (isIgnored ? "the ignored label" : "0"));
 }
 
 } // namespace fsdpc::rt

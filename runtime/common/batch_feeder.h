@@ -6,10 +6,13 @@
 // that nothing feeds is an error. With a token file, labels are the tokens that follow the sample, but labels that the
 // graph shifts itself (InputInfo::shiftsItself) are the tokens of the sample. The runtime computes sample weights.
 //
-// Samples of unequal length are padded at their end: with 0, and with the ignored label.
+// Samples of unequal length are padded at their end: with 0, and with the ignored label. With samplePacking several of
+// them share a row (row_packing.h), each as a document of its own. A row of the micro-batch, here and for those that
+// order, count and shuffle, then is such a row and not a sample.
 #pragma once
 
 #include "runtime/common/dataset.h"
+#include "runtime/common/row_packing.h"
 
 #include <functional>
 #include <span>
@@ -25,7 +28,16 @@ struct FeedOptions {
   std::vector<std::string> fills;
   std::optional<std::int64_t> documentEnd = std::nullopt; ///< the token that ends a document
   bool truncate = false;                                  ///< samples longer than the input
+  /// Samples of unequal length share rows. Inputs that --separate_documents adds are filled with documents and
+  /// positions, those of the documents of a token file too.
+  bool samplePacking = false;
 };
+
+/// The inputs that fsdpc --separate_documents adds to a program.
+inline constexpr std::string_view documentIdsInput = "document_ids", documentPositionsInput = "document_positions";
+inline bool isOfDocuments(const InputInfo &input) {
+  return input.name == documentIdsInput || input.name == documentPositionsInput;
+}
 
 /// Returns T of the [B, T] input that a token file would feed: the input that --map assigns the tokens to, else the
 /// only integer input that --fill and --map do not mention and that is not named `labels`. 0: no such input.
@@ -39,8 +51,13 @@ public:
   /// Throws Failure{corrupt} for fields of another shape, type or number of samples.
   BatchFeeder(const ProgramInfo &program, Dataset data, const FeedOptions &options);
 
+  /// Of which a row of the micro-batch is one: samples, or rows that several share.
   std::int64_t samples() const { return sampleCount; }
-  std::vector<SampleSource> sources() const { return data.sourcesOf(data.fields[mainField]); }
+  /// Counted as samples() counts.
+  std::vector<SampleSource> sources() const { return packing ? packedSources : data.sourcesOf(data.fields[mainField]); }
+  bool sharesRows() const { return packing.has_value(); }
+  /// What decides the rows besides the data, in front of the text of their order: "rows of 128: ", or "".
+  std::string rowsText() const;
   const std::string &source() const { return data.pattern; }
 
   /// Reads every `worldSize`-th block of the fields whose values have a range, up to `scanLimitBytes` per field and
@@ -50,11 +67,11 @@ public:
   static constexpr std::int64_t scanLimitBytes = std::int64_t{1} << 30;
 
   enum class Inputs : std::uint8_t { all, ofPrologue };
-  /// Fills the inputs of one micro-step. `rows` has one sample index per row of the micro-batch. -1 is padding: zeros,
-  /// the ignored label and weight 0. Throws Failure{corrupt} for a value out of range.
+  /// Fills the inputs of one micro-step. `rows` has one index below samples() per row of the micro-batch. -1 is
+  /// padding: zeros, the ignored label and weight 0. Throws Failure{corrupt} for a value out of range.
   void fill(const Context &context, std::span<const std::int64_t> rows, Inputs which = Inputs::all);
 
-  /// Asks the system to read these samples, of which -1 is none, before they are needed. May wait for the disk.
+  /// Asks the system to read these rows, of which -1 is none, before they are needed. May wait for the disk.
   void readAhead(std::span<const std::int64_t> rows) const;
 
   bool hasSampleWeight() const { return weighted; }
@@ -78,7 +95,14 @@ private:
   void requireOneLength();
   void bindMapped(const FeedOptions &options);
   void bindByName();
+  bool bindDocuments(const InputInfo &input);
   void noteUnused();
+  void packRows();
+  std::int64_t requireRowsToShare() const;
+  void packShard(std::int64_t first, std::int64_t end);
+  void requireSameLengths(std::int64_t first, std::span<const std::int64_t> lengths) const;
+  template <class Visit>
+  void forEachSample(const Binding &binding, std::int64_t row, Visit visit) const;
   bool isBound(const InputInfo &input) const;
   void bind(const InputInfo &input, const Field &given);
   std::string missingFields(const std::vector<const InputInfo *> &inputs) const;
@@ -91,9 +115,11 @@ private:
   void checkValues(const Binding &binding, std::int64_t first, std::int64_t count, const std::byte *values) const;
   void fillInput(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination);
   void fillField(const Binding &binding, std::span<const std::int64_t> rows, std::byte *destination);
-  void fillRagged(const Binding &binding, std::int64_t sample, std::byte *row);
-  void fillMask(const Binding &binding, std::int64_t sample, std::byte *row) const;
-  void countDocuments(const Binding &binding, std::int64_t sample, std::byte *row);
+  void fillRagged(const Binding &binding, std::int64_t row, std::byte *destination);
+  void fillMask(const Binding &binding, std::int64_t row, std::byte *destination) const;
+  void countDocuments(const Binding &binding, std::int64_t row, std::byte *destination);
+  void ignoreLabel(const InputInfo &input, std::int64_t element, std::byte *row) const;
+  std::string where(const Binding &binding, std::int64_t row, std::int64_t element) const;
   void padRow(const InputInfo &input, std::byte *row) const;
 
   const ProgramInfo &program;
@@ -103,6 +129,9 @@ private:
   std::size_t mainField = 0;     ///< one that feeds an input
   std::optional<std::int64_t> documentEnd;
   bool truncate = false;
+  bool packsSamples = false;
+  std::optional<RowPacking> packing; ///< of samples of unequal length
+  std::vector<SampleSource> packedSources;
   std::vector<std::string> remarks;
   std::int64_t sampleCount = 0;
   bool weighted = false;

@@ -24,14 +24,36 @@ const IndexRangeInfo *findOutOfRange(std::span<const IndexRangeInfo> ranges, DTy
   return nullptr;
 }
 
+/// A sample in a row of the micro-batch.
+struct SampleInRow {
+  std::int64_t sample;
+  SamplePlace place;
+  std::int64_t first, elements; ///< of the row
+};
+
 } // namespace
+
+/// Visits the samples of a row from left to right.
+template <class Visit>
+void BatchFeeder::forEachSample(const Binding &binding, std::int64_t row, Visit visit) const {
+  std::int64_t filled = 0;
+  const auto take = [&](std::int64_t sample) {
+    const SamplePlace place = data.placeOf(data.fields[binding.field], sample);
+    const std::int64_t elements = std::min(place.elements, rowElements(*binding.input) - filled);
+    visit(SampleInRow{sample, place, filled, elements});
+    filled += elements;
+  };
+  if (!packing)
+    return take(row);
+  for (const std::uint32_t sample : packing->samplesOf(row))
+    take(sample);
+}
 
 void BatchFeeder::checkValues(const Binding &binding, std::int64_t first, std::int64_t count,
                               const std::byte *values) const {
   const InputInfo &input = *binding.input;
   if (!hasRange(input))
     return;
-  const Field &field = data.fields[binding.field];
   const IndexRangeInfo whole = wholeRange(input);
   const std::span<const IndexRangeInfo> ranges = rangesOf(input, whole);
   for (std::int64_t sample = 0; sample < count; ++sample) {
@@ -42,7 +64,7 @@ void BatchFeeder::checkValues(const Binding &binding, std::int64_t first, std::i
     const std::int64_t value = loadInteger(input.dtype, values, sample * rowElements(input) + element);
     const std::string ignored = range->hasIgnoreIndex ? " (or " + std::to_string(range->ignoreIndex) + ")" : "";
     const std::string place = input.ranges.empty() ? "" : " at element " + std::to_string(element) + " of a sample";
-    throw Failure(ExitCode::corrupt, data.where(field, first + sample, element) + ": " + std::to_string(value) +
+    throw Failure(ExitCode::corrupt, where(binding, first + sample, element) + ": " + std::to_string(value) +
                                          " is out of range for input " + input.name + ", which takes 0 to " +
                                          std::to_string(range->limit - 1) + ignored + place);
   }
@@ -104,22 +126,33 @@ void BatchFeeder::scan(const Binding &binding, int rank, int worldSize, const st
 }
 
 void BatchFeeder::scanRagged(const Binding &binding, int rank, int worldSize, const std::function<void()> &beat) {
-  const Field &field = data.fields[binding.field];
-  std::vector<std::byte> row(static_cast<std::size_t>(rowBytes(*binding.input)));
+  const std::int64_t bytes = rowElements(*binding.input) * byteSize(data.fields[binding.field].type);
+  std::vector<std::byte> values(static_cast<std::size_t>(rowBytes(*binding.input)));
   std::int64_t scannedBytes = 0;
-  for (std::int64_t sample = rank; sample < field.samples && scannedBytes < scanLimitBytes; sample += worldSize) {
-    fillRagged(binding, sample, row.data());
-    checkValues(binding, sample, 1, row.data());
-    scannedBytes += field.sampleBytes();
+  for (std::int64_t row = rank; row < sampleCount && scannedBytes < scanLimitBytes; row += worldSize) {
+    fillRagged(binding, row, values.data());
+    checkValues(binding, row, 1, values.data());
+    scannedBytes += bytes;
     beat();
   }
 }
 
 void BatchFeeder::readAhead(std::span<const std::int64_t> rows) const {
   for (const Binding &binding : bindings)
-    for (const std::int64_t sample : rows)
-      if (binding.feed == Feed::field && sample >= 0)
-        data.readAhead(data.fields[binding.field], sample, 1);
+    for (const std::int64_t row : rows)
+      if (binding.feed == Feed::field && row >= 0)
+        forEachSample(binding, row,
+                      [&](const SampleInRow &part) { data.readAhead(data.fields[binding.field], part.sample, 1); });
+}
+
+/// For messages: the element of the data that is this one of a row.
+std::string BatchFeeder::where(const Binding &binding, std::int64_t row, std::int64_t element) const {
+  std::string text;
+  forEachSample(binding, row, [&](const SampleInRow &part) {
+    if (element >= part.first && element < part.first + part.elements)
+      text = data.where(data.fields[binding.field], part.sample, element - part.first);
+  });
+  return text;
 }
 
 void BatchFeeder::padRow(const InputInfo &input, std::byte *row) const {
@@ -156,50 +189,79 @@ void BatchFeeder::fillField(const Binding &binding, std::span<const std::int64_t
   }
 }
 
-void BatchFeeder::fillRagged(const Binding &binding, std::int64_t sample, std::byte *row) {
-  const Field &field = data.fields[binding.field];
-  const InputInfo &input = *binding.input;
-  const SamplePlace place = data.placeOf(field, sample);
-  const std::int64_t elements = std::min(place.elements, rowElements(input));
-  if (elements < rowElements(input))
-    padRow(input, row);
-  data.files[place.file].read(place.offsetBytes, buffer.data(), elements * byteSize(field.type));
-  const std::int64_t misfit = convertElements(field.type, buffer.data(), input.dtype, row, elements);
-  if (misfit >= 0)
-    failMisfit(binding, sample, misfit);
+void BatchFeeder::ignoreLabel(const InputInfo &input, std::int64_t element, std::byte *row) const {
+  const IndexRangeInfo whole = wholeRange(input);
+  for (const IndexRangeInfo &range : rangesOf(input, whole))
+    if (element >= range.first && element < range.first + range.count)
+      fillElements(input.dtype, row + element * byteSize(input.dtype), 1, static_cast<double>(range.ignoreIndex));
 }
 
-void BatchFeeder::fillMask(const Binding &binding, std::int64_t sample, std::byte *row) const {
-  const InputInfo &input = *binding.input;
-  const std::int64_t elements = std::min(data.placeOf(data.fields[binding.field], sample).elements, rowElements(input));
-  fillElements(input.dtype, row, elements, 1);
-  fillElements(input.dtype, row + elements * byteSize(input.dtype), rowElements(input) - elements, 0);
-}
-
-/// Positions and documents both begin at 0; the token that ends a document is its last. The padding is one more.
-void BatchFeeder::countDocuments(const Binding &binding, std::int64_t sample, std::byte *row) {
+void BatchFeeder::fillRagged(const Binding &binding, std::int64_t row, std::byte *destination) {
   const Field &field = data.fields[binding.field];
   const InputInfo &input = *binding.input;
-  const SamplePlace place = data.placeOf(field, sample);
-  const std::int64_t elements = std::min(place.elements, rowElements(input)), tokenBytes = byteSize(field.type);
-  data.files[place.file].read(place.offsetBytes, buffer.data(), elements * tokenBytes);
+  padRow(input, destination);
+  forEachSample(binding, row, [&](const SampleInRow &part) {
+    std::byte *to = destination + part.first * byteSize(input.dtype);
+    data.files[part.place.file].read(part.place.offsetBytes, buffer.data(), part.elements * byteSize(field.type));
+    const std::int64_t misfit = convertElements(field.type, buffer.data(), input.dtype, to, part.elements);
+    if (misfit >= 0)
+      failMisfit(binding, part.sample, misfit);
+    // The graph would compare it with what it predicts at the end of the sample before.
+    if (input.shiftsItself && part.first > 0 && part.elements > 0)
+      ignoreLabel(input, part.first, destination);
+  });
+}
+
+void BatchFeeder::fillMask(const Binding &binding, std::int64_t row, std::byte *destination) const {
+  const InputInfo &input = *binding.input;
+  std::int64_t filled = 0;
+  forEachSample(binding, row, [&](const SampleInRow &part) { filled += part.elements; });
+  fillElements(input.dtype, destination, filled, 1);
+  fillElements(input.dtype, destination + filled * byteSize(input.dtype), rowElements(input) - filled, 0);
+}
+
+namespace {
+
+/// Positions and documents both begin at 0.
+struct DocumentCount {
   std::int64_t document = 0, position = 0;
-  for (std::int64_t i = 0; i < rowElements(input); ++i, ++position) {
-    if (i == elements && i > 0 && position > 0) {
-      ++document;
-      position = 0;
-    }
-    const std::int64_t value = binding.feed == Feed::documents ? document : position;
-    fillElements(input.dtype, row + i * byteSize(input.dtype), 1, static_cast<double>(value));
-    std::int64_t token = 0;
-    if (documentEnd && i < elements &&
-        convertElements(field.type, buffer.data() + i * tokenBytes, DType::i64, reinterpret_cast<std::byte *>(&token),
-                        1) < 0 &&
-        token == *documentEnd) {
-      ++document;
-      position = -1;
-    }
+
+  void endDocument() {
+    document += position > 0;
+    position = 0;
   }
+};
+
+} // namespace
+
+/// A sample ends a document, and the token that ends one is its last. The padding is one more.
+void BatchFeeder::countDocuments(const Binding &binding, std::int64_t row, std::byte *destination) {
+  const Field &field = data.fields[binding.field];
+  const InputInfo &input = *binding.input;
+  const std::int64_t tokenBytes = byteSize(field.type);
+  DocumentCount count;
+  std::int64_t filled = 0;
+  const auto put = [&] {
+    const std::int64_t value = binding.feed == Feed::documents ? count.document : count.position;
+    fillElements(input.dtype, destination + filled++ * byteSize(input.dtype), 1, static_cast<double>(value));
+    ++count.position;
+  };
+  const auto isEnd = [&](const std::byte *stored) {
+    std::int64_t token = 0;
+    return convertElements(field.type, stored, DType::i64, reinterpret_cast<std::byte *>(&token), 1) < 0 &&
+           token == *documentEnd;
+  };
+  forEachSample(binding, row, [&](const SampleInRow &part) {
+    data.files[part.place.file].read(part.place.offsetBytes, buffer.data(), part.elements * tokenBytes);
+    for (std::int64_t i = 0; i < part.elements; ++i) {
+      put();
+      if (documentEnd && isEnd(buffer.data() + i * tokenBytes))
+        count.endDocument();
+    }
+    count.endDocument();
+  });
+  while (filled < rowElements(input))
+    put();
 }
 
 void BatchFeeder::fill(const Context &context, std::span<const std::int64_t> rows, Inputs which) {

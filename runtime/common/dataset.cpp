@@ -36,19 +36,41 @@ static const Extent &extentOf(const Field &field, std::int64_t sample) {
   return *(after - 1);
 }
 
+/// The elements of a sample whose bounds are at byte `at` of the file.
+static std::int64_t lengthBetween(const Field &field, const InputFile &file, std::int64_t at,
+                                  const std::int64_t *bounds) {
+  const std::int64_t elements = bounds[1] - bounds[0];
+  if (bounds[0] < 0 || elements < 0 || elements > field.sampleElements)
+    throw Failure(ExitCode::corrupt,
+                  file.path() + ": byte " + std::to_string(at) + ": has changed since the start of the run");
+  return elements;
+}
+
 SamplePlace Dataset::placeOf(const Field &field, std::int64_t sample) const {
   const Extent &extent = extentOf(field, sample);
   const std::int64_t inExtent = sample - extent.firstSample;
   if (!field.ragged)
     return {extent.file, extent.offsetBytes + inExtent * field.sampleBytes(), field.sampleElements};
+  const std::int64_t at = extent.boundsBytes + inExtent * 8;
   std::int64_t bounds[2] = {};
-  files[extent.file].read(extent.boundsBytes + inExtent * 8, bounds, sizeof bounds);
-  const std::int64_t elements = bounds[1] - bounds[0];
-  if (bounds[0] < 0 || elements < 0 || elements > field.sampleElements)
-    throw Failure(ExitCode::corrupt, files[extent.file].path() + ": byte " +
-                                         std::to_string(extent.boundsBytes + inExtent * 8) +
-                                         ": has changed since the start of the run");
-  return {extent.file, extent.offsetBytes + bounds[0] * byteSize(field.type), elements};
+  files[extent.file].read(at, bounds, sizeof bounds);
+  return {extent.file, extent.offsetBytes + bounds[0] * byteSize(field.type),
+          lengthBetween(field, files[extent.file], at, bounds)};
+}
+
+void Dataset::readLengths(const Field &field, std::int64_t first, std::span<std::int64_t> lengths) const {
+  constexpr std::int64_t block = 1 << 16;
+  std::vector<std::int64_t> bounds(std::min<std::size_t>(block, lengths.size()) + 1);
+  while (!lengths.empty()) {
+    const Extent &extent = extentOf(field, first);
+    const std::int64_t inExtent = first - extent.firstSample, at = extent.boundsBytes + inExtent * 8;
+    const std::int64_t count = std::min({block, extent.samples - inExtent, static_cast<std::int64_t>(lengths.size())});
+    files[extent.file].read(at, bounds.data(), (count + 1) * 8);
+    for (std::int64_t i = 0; i < count; ++i)
+      lengths[static_cast<std::size_t>(i)] = lengthBetween(field, files[extent.file], at + i * 8, bounds.data() + i);
+    lengths = lengths.subspan(static_cast<std::size_t>(count));
+    first += count;
+  }
 }
 
 /// Calls `visit(file, offsetBytes, bytes)` for the parts of samples [first, first + count).

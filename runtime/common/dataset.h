@@ -23,6 +23,7 @@
 #include "runtime/common/sample_order.h"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ public:
 
   /// Throws Failure{corrupt} if the file of a ragged field has changed.
   SamplePlace placeOf(const Field &field, std::int64_t sample) const;
+  /// The elements of samples [first, first + lengths.size()) of a ragged field. Throws like placeOf().
+  void readLengths(const Field &field, std::int64_t first, std::span<std::int64_t> lengths) const;
   /// Reads samples [first, first + count) of `field` as stored in the file. Not for ragged fields, whose samples are at
   /// placeOf().
   void read(const Field &field, std::int64_t first, std::int64_t count, std::byte *destination) const;

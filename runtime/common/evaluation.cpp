@@ -155,6 +155,8 @@ void logEvaluation(const Job &job, const EvaluationResult &result, std::int64_t 
 
 Predictor::Predictor(const Job &job, BatchFeeder &feeder, const std::string &path)
     : job(job), evaluator(job, feeder, std::nullopt), outputs(predictedOutputs(job.program)) {
+  if (feeder.sharesRows())
+    throw Failure(ExitCode::usage, "--predict: the outputs are those of single samples: leave out --sample_packing");
   if (job.context.rank != 0)
     return;
   writer = openPredictions(outputs, path, feeder.samples());

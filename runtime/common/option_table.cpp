@@ -18,6 +18,8 @@ std::span<const OptionRow> commonOptions() {
        "list: inputs that are 1, 0 or iota; mask, 0 where a sample is padded; positions or documents of a sample"},
       {"document_end", "TOKEN", &O::documentEnd, "the number of the token that ends a document, for --fill", 0},
       {"truncate", "", &O::truncate, "take the first elements of samples that are longer than an input"},
+      {"sample_packing", "", &O::samplePacking,
+       "of a program with --separate_documents: samples of unequal length share rows, each as a document"},
       {"batch", "FILE.safetensors", &O::batch, "one fixed global batch, used in every step"},
       {"steps", "N", &O::steps, "optimizer steps"},
       {"epochs", "N", &O::epochs, "passes over the training data; 1 if --steps is not given either"},

@@ -225,8 +225,9 @@ void checkFills(const Options &options) {
   const auto countsDocuments = [](const std::string &fill) {
     return fill.ends_with("=positions") || fill.ends_with("=documents");
   };
-  refuse(options, {"document_end"}, std::none_of(options.fills.begin(), options.fills.end(), countsDocuments),
-         "without --fill INPUT=positions or documents");
+  refuse(options, {"document_end"},
+         std::none_of(options.fills.begin(), options.fills.end(), countsDocuments) && !options.samplePacking,
+         "without --sample_packing or --fill INPUT=positions or documents");
 }
 
 void checkLog(const Options &options) {

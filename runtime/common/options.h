@@ -43,6 +43,7 @@ struct Options {
   std::optional<std::int64_t> shuffleWindow;
   std::optional<std::int64_t> documentEnd;
   bool truncate = false;
+  bool samplePacking = false;
   bool dropLast = true;
   std::optional<std::int64_t> seed; ///< default: the seed of the compile
   Interval evalEvery;

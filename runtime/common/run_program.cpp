@@ -44,9 +44,13 @@ bool hasCompiledWeights(const ProgramInfo &program) {
   return false;
 }
 
+FeedOptions feedOptions(const Options &options) {
+  return {options.maps, options.fills, options.documentEnd, options.truncate, options.samplePacking};
+}
+
 DataRequest dataRequest(const ProgramInfo &program, const Options &options, const std::string &pattern) {
   DataRequest request{
-      pattern, options.dataFormat, tokensPerSample(program, {options.maps, options.fills}), {}, integerInputs(program)};
+      pattern, options.dataFormat, tokensPerSample(program, feedOptions(options)), {}, integerInputs(program)};
   if (!options.normalize.empty())
     request.normalize = options.meanAndStd();
   return request;
@@ -54,8 +58,7 @@ DataRequest dataRequest(const ProgramInfo &program, const Options &options, cons
 
 void openData(std::optional<BatchFeeder> &feeder, const ProgramInfo &program, const Options &options, Pulse &pulse,
               const DataRequest &request) {
-  feeder.emplace(program, openDataset(request),
-                 FeedOptions{options.maps, options.fills, options.documentEnd, options.truncate});
+  feeder.emplace(program, openDataset(request), feedOptions(options));
   feeder->checkRanges(pulse.rank(), program.worldSize, [&] { pulse.beat(); });
 }
 
@@ -329,7 +332,7 @@ void runProgram(const ProgramInfo &program, const Options &given, Platform &plat
   if (resumes) {
     resumed = resumeFrom(candidates, program, options, platform, context, pulse);
     if (inputs.training && options.batch.empty())
-      requireSameOrder(*resumed, inputs.training->samples(), sampleOrder(*inputs.training, options).text(), options);
+      requireSameOrder(*resumed, inputs.training->samples(), orderText(*inputs.training, options), options);
     else if (inputs.training)
       requireSameOrder(*resumed, 0, "", options);
   }

@@ -80,6 +80,10 @@ SampleOrder sampleOrder(const BatchFeeder &training, const Options &options) {
                                           static_cast<std::uint64_t>(options.seed.value_or(0))});
 }
 
+std::string orderText(const BatchFeeder &training, const Options &options) {
+  return training.rowsText() + sampleOrder(training, options).text();
+}
+
 Trainer::Trainer(const Job &job, BatchFeeder &training, Evaluator *validation, Checkpoints *checkpoints,
                  const TrainingState *resumedState)
     : job(job), feeder(training), validation(validation), checkpoints(checkpoints),
@@ -152,7 +156,7 @@ TrainingState Trainer::stateAfter(std::int64_t step, bool evaluationDue) const {
   state.globalBatch = job.layout().globalBatch();
   state.warmUp = schedule.warmUpOfRun();
   state.shuffle = job.options.shuffle;
-  state.sampleOrder = fixedBatch ? "" : sampler.text();
+  state.sampleOrder = fixedBatch ? "" : feeder.rowsText() + sampler.text();
   state.seed = job.options.seed.value_or(0);
   state.skippedSteps = skippedSteps;
   if (state.next.sample > 0 || evaluationDue) {

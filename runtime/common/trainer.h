@@ -19,6 +19,8 @@ namespace fsdpc::rt {
 
 /// The order in which training takes the samples.
 SampleOrder sampleOrder(const BatchFeeder &training, const Options &options);
+/// What decides that order and, where samples share rows, which ones do.
+std::string orderText(const BatchFeeder &training, const Options &options);
 
 class Trainer {
 public:
