@@ -99,21 +99,25 @@ BatchFeeder::BatchFeeder(const ProgramInfo &program, Dataset dataset, const Feed
   buffer.resize(static_cast<std::size_t>(bufferBytes));
 }
 
-/// Every field that feeds an input has the same number of samples.
+/// Every field that feeds an input, or from which one is made, has the same number of samples.
 void BatchFeeder::requireOneLength() {
   const Field *first = nullptr;
+  bool isRead = false;
   for (const Binding &binding : bindings) {
-    if (binding.feed != Feed::field)
+    if (!binding.isOfField())
       continue;
     const Field &field = data.fields[binding.field];
     if (first && first->samples != field.samples)
       throw Failure(ExitCode::corrupt, data.pattern + ": " + first->name + " has " + std::to_string(first->samples) +
                                            " samples, " + field.name + " has " + std::to_string(field.samples));
     first = &field;
+    if (binding.feed != Feed::field)
+      continue;
     mainField = binding.field;
     sampleCount = field.samples;
+    isRead = true;
   }
-  if (!first)
+  if (!isRead)
     throw Failure(ExitCode::usage, data.pattern + ": nothing is read from it: --fill gives every input");
   for (const SampleSource &source : sources())
     if (source.samples() == 0)

@@ -96,9 +96,11 @@ void BatchFeeder::packShard(std::int64_t first, std::int64_t end) {
 void BatchFeeder::requireSameLengths(std::int64_t first, std::span<const std::int64_t> lengths) const {
   const Field &main = data.fields[mainField];
   std::vector<std::int64_t> others(lengths.size());
-  for (const Binding &binding : bindings) {
-    const Field &field = data.fields[binding.field];
-    if (!binding.isOfField() || &field == &main)
+  for (const Field &field : data.fields) {
+    const auto isRead = [&](const Binding &binding) {
+      return binding.isOfField() && &data.fields[binding.field] == &field;
+    };
+    if (&field == &main || std::ranges::none_of(bindings, isRead))
       continue;
     data.readLengths(field, first, others);
     const auto [length, other] = std::ranges::mismatch(lengths, others);
@@ -112,12 +114,7 @@ void BatchFeeder::requireSameLengths(std::int64_t first, std::span<const std::in
 }
 
 std::string BatchFeeder::rowsText() const {
-  if (!packing)
-    return "";
-  for (const Binding &binding : bindings)
-    if (binding.isOfField())
-      return "rows of " + std::to_string(rowElements(*binding.input)) + ": ";
-  return "";
+  return packing ? "rows of " + std::to_string(packing->elementsOfRow()) + ": " : "";
 }
 
 } // namespace fsdpc::rt

@@ -59,12 +59,11 @@ SamplePlace Dataset::placeOf(const Field &field, std::int64_t sample) const {
 }
 
 void Dataset::readLengths(const Field &field, std::int64_t first, std::span<std::int64_t> lengths) const {
-  constexpr std::int64_t block = 1 << 16;
-  std::vector<std::int64_t> bounds(std::min<std::size_t>(block, lengths.size()) + 1);
+  std::vector<std::int64_t> bounds(lengths.size() + 1);
   while (!lengths.empty()) {
     const Extent &extent = extentOf(field, first);
     const std::int64_t inExtent = first - extent.firstSample, at = extent.boundsBytes + inExtent * 8;
-    const std::int64_t count = std::min({block, extent.samples - inExtent, static_cast<std::int64_t>(lengths.size())});
+    const std::int64_t count = std::min(extent.samples - inExtent, static_cast<std::int64_t>(lengths.size()));
     files[extent.file].read(at, bounds.data(), (count + 1) * 8);
     for (std::int64_t i = 0; i < count; ++i)
       lengths[static_cast<std::size_t>(i)] = lengthBetween(field, files[extent.file], at + i * 8, bounds.data() + i);

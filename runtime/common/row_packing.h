@@ -34,6 +34,7 @@ public:
   /// The samples so far share no row with later ones. Called once more after the last sample.
   void endShard();
 
+  std::int64_t elementsOfRow() const { return rowElements; }
   std::int64_t rows() const { return static_cast<std::int64_t>(starts.size()) - 1; }
   /// Of all rows, the elements that hold a sample.
   std::int64_t filledElements() const { return filled; }

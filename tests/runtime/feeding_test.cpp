@@ -210,6 +210,16 @@ TEST_F(Padding, PositionsAndDocumentsBeginAnewBehindTheToken) {
   EXPECT_EQ(filled("documents"), (std::vector<std::int64_t>{0, 0, 1, 0, 0, 1}));
 }
 
+TEST_F(Padding, AMaskOfAnotherNumberOfSamplesIsRefused) {
+  const std::string header =
+      R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a.offsets":{"dtype":"I64","shape":[2],"data_offsets":[8,24]},)"
+      R"("ids":{"dtype":"I64","shape":[2,3],"data_offsets":[24,72]},"labels":{"dtype":"I64","shape":[2,3],"data_offsets":[72,120]}})";
+  const std::string path =
+      folder.write("a.safetensors", safetensorsBytes(header, bytesOf<std::int64_t>({7, 0, 1}) + std::string(96, '\0')));
+  EXPECT_FAILURE(BatchFeeder(program.info, openDataset({path}), {{}, {"mask=mask"}}), corrupt,
+                 "a has 1 samples, ids has 2");
+}
+
 TEST_F(Padding, LongerSamplesAreRefusedUnlessTheyMayBeCut) {
   for (InputInfo &input : program.inputs)
     input.shape.dims[1] = 2;
