@@ -25,7 +25,7 @@ config.test_exec_root = str(build / "lit")
 config.environment["PATH"] = os.pathsep.join([str(root / "tests/bin"), "/usr/lib/llvm-19/bin", os.environ["PATH"]])
 for name, value in os.environ.items():
     # ONEDNN_MAX_CPU_ISA=AVX2: as on another processor, where matmuls need other scratch.
-    if name.startswith(("OMPI_", "CCACHE_", "CMAKE_", "ONEDNN_")) or name in ("HOME", "TMPDIR", "XDG_CACHE_HOME"):
+    if name.startswith(("OMPI_", "CCACHE_", "CMAKE_", "ONEDNN_")) or name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "FSDPC_PART"):
         config.environment[name] = value
 # Tests must not use costs that were measured on this machine.
 config.environment["FSDPC_CACHE"] = str(build / "lit/cache")

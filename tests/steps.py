@@ -4,7 +4,7 @@ Counted once each: a GoogleTest case, a lit file, a class of mutants, the sweep,
 the format check, the include check, the check of words. A skipped case fails unless SKIPS has a reason for it; then it is printed and counted
 neither way.
 """
-import concurrent.futures, dataclasses, fixture_sets, functools, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
+import concurrent.futures, contextlib, dataclasses, fixture_sets, functools, json, os, pathlib, re, signal, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -143,10 +143,26 @@ def runtime():
     return result
 
 
+# Where many settings must give the same, a tree tests the first and one of so many parts of the others, and its seed says which;
+# --nightly settings tests all of them.
+PARTS = 3
+
+
+def every_setting():
+    return os.environ.get("FSDPC_SETTINGS") == "every"
+
+
+def part_of(settings):
+    """Of settings in a list, those that this tree tests."""
+    return settings if every_setting() else settings[int(seed()) % PARTS::PARTS]
+
+
 def lit():
+    part = "0/1" if every_setting() else f"{int(seed()) % PARTS}/{PARTS}"
     with tempfile.TemporaryDirectory(prefix="fsdpc-lit-") as folder:
         report = pathlib.Path(folder, "lit.json")
-        status, output = run(["/usr/bin/python3", LIT, "-v", "-j", JOBS, "--skip-test-time-recording", "-o", report, "tests"], timeout=3600)
+        status, output = run(["/usr/bin/python3", LIT, "-v", "-j", JOBS, "--skip-test-time-recording", "-o", report, "tests"], timeout=3600,
+                             FSDPC_PART=part)
         if not report.exists():
             return Result(0, 1, output=output)
         codes = [test["code"] for test in json.loads(report.read_text())["tests"]]
@@ -185,13 +201,13 @@ MIXED = ("--unit", ".*([.]0|fc1|fc1_to_fc2):strategy=no_shard", "--unit", ".*([.
 # Another split of the 8 rows of the fixtures' batches.
 TWO_MICRO_STEPS = ("--micro_batch_size", 2, "--gradient_accumulation_steps", 2)
 STRATEGIES = ("shard_grad_op", "shard_optimizer", "no_shard")
+FIRST_SETTINGS = [(n, "full_shard", ()) for n in (1, 2, 4)]
 
 
 def acceptance_settings():
-    """(world size, strategy, further compiler options). FSDPC_ACCEPTANCE=full selects all combinations."""
+    """(world size, strategy, further compiler options), after FIRST_SETTINGS. FSDPC_ACCEPTANCE=full selects all combinations."""
     full = os.environ.get("FSDPC_ACCEPTANCE") == "full"
-    settings = [(n, "full_shard", ()) for n in (1, 2, 4)]
-    settings += [(2, "full_shard", ("--streams", streams)) for streams in ("threads", "inline")]
+    settings = [(2, "full_shard", ("--streams", streams)) for streams in ("threads", "inline")]
     settings += [(n, strategy, ()) for strategy in STRATEGIES for n in ((1, 2, 4) if full else (2,))]
     settings += [(4, "hybrid_shard", HYBRID), (4, "full_shard", MIXED)]
     settings += [(2, "full_shard", ("--activation_checkpointing", mode)) for mode in ("full", "selective")]
@@ -209,6 +225,11 @@ def acceptance_settings():
         settings += [(2, "full_shard", ("--max_inflight_all_gathers", 4)), (2, "full_shard", ("--allgather_bucket_size", "100kb")),
                      (2, "no_shard", ("--reduce_bucket_size", "100kb")), (2, "shard_optimizer", ("--streams", "threads"))]
     return settings
+
+
+def settings_of(fixture, settings):
+    """All settings for a fixture, or a part of them for one of a model that another fixture has, too."""
+    return part_of(settings) if fixture.name in fixture_sets.SAME_MODELS else settings
 
 
 def few_settings():
@@ -235,7 +256,9 @@ def acceptance_run(fixture, world_size, strategy, options, variant="file", fsdpc
 def acceptance():
     """Every fixture of fixture_sets.py, and the small exports. FSDPC_FIXTURES selects some of either."""
     wanted = fixture_sets.wanted()
-    calls = [functools.partial(acceptance_run, fixture, *setting) for setting in acceptance_settings() for fixture in fixtures_wanted()]
+    calls = [functools.partial(acceptance_run, fixture, *setting) for setting in FIRST_SETTINGS for fixture in fixtures_wanted()]
+    calls += [functools.partial(acceptance_run, fixture, ranks, strategy, (*options, "--test_build")) for fixture in fixtures_wanted()
+              for ranks, strategy, options in settings_of(fixture, acceptance_settings())]
     calls += [functools.partial(acceptance_run, fixture, *setting, (), variant)
               for fixture, variant in fixture_sets.few_settings(wanted) for setting in few_settings()]
     calls += [functools.partial(acceptance_run, fixture, *setting) for fixture, variant in fixture_sets.few_settings(wanted)
@@ -266,7 +289,7 @@ def export_run(name, kind):
 
 def random():
     """Counts graphs and programs, some on the emulated device. FSDPC_RANDOM_GRAPHS, FSDPC_RANDOM_SEED: more or other graphs."""
-    return random_run("--graphs", os.environ.get("FSDPC_RANDOM_GRAPHS", "500")) + random_run("--graphs", 0, "--programs", 4, "--target", "cuda")
+    return random_run("--graphs", os.environ.get("FSDPC_RANDOM_GRAPHS", "500"), "--placements", 4) + random_run("--graphs", 0, "--programs", 4, "--target", "cuda")
 
 
 def random_run(*options):
@@ -324,7 +347,7 @@ def emulated():
     full = os.environ.get("FSDPC_EMULATED") == "full"
     often = {("mlp", 2), ("gpt2_tiny", 2)}
     runs = [("accept", fixture, ranks, "--seeds", 20 if full or (fixture.name, ranks) in often else 2)
-            for ranks in (1, 2, 4) for fixture in fixtures_wanted()]
+            for fixture in fixtures_wanted() for ranks in settings_of(fixture, (1, 2, 4))]
     runs += [("accept", fixture, 2, "--seeds", 2, "--", *TWO_MICRO_STEPS) for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
     runs += [("accept", fixture, 2, "--seeds", 4, "--", "--offload_params", "--offload_activations") for fixture in fixtures_wanted() if full or (fixture.name, 2) in often]
     runs += [("accept", fixture, 2, "--seeds", 4, "--", "--rows", "on") for fixture in fixture_sets.with_tables(fixture_sets.wanted())]
@@ -414,13 +437,25 @@ def deletions():
         return sum(pool.map(lambda r: emulated_run(*r), runs), Result())
 
 
+@contextlib.contextmanager
+def environment(name, value):
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
 def other_processor():
     """Plans and programs as on a processor without AVX-512, where matmuls need other scratch."""
-    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
-    try:
+    with environment("ONEDNN_MAX_CPU_ISA", "AVX2"):
         return lit() + runtime()
-    finally:
-        del os.environ["ONEDNN_MAX_CPU_ISA"]
+
+
+def settings():
+    """Every setting of those of which a change tests a part."""
+    with environment("FSDPC_SETTINGS", "every"):
+        return lit() + acceptance() + emulated()
 
 
 def torch_run(script, *arguments):
@@ -460,6 +495,7 @@ def wheel():
 NIGHTLY = {
     "random": lambda: random_run("--graphs", 20000, "--placements", 4),
     "mutation": lambda: mutation("--per_class", 500),
+    "settings": settings,
     "deletions": deletions,
     "other_processor": other_processor,
     "faults": lambda: faults("--full", "--record"),

@@ -58,6 +58,12 @@ int pass(const char *name, const char *when) {
 
 DiskOperation::DiskOperation(const char *name) : name(name), error(pass(name, "before")) {}
 DiskOperation::~DiskOperation() { pass(name, "after"); }
+
+#else
+
+DiskOperation::DiskOperation(const char *name) : name(name) {}
+DiskOperation::~DiskOperation() = default;
+
 #endif
 
 } // namespace fsdpc::rt

@@ -11,12 +11,8 @@ namespace fsdpc::rt {
 /// One operation, from before to after it.
 class DiskOperation {
 public:
-#if defined(FSDPC_TEST_BUILD)
   explicit DiskOperation(const char *name);
   ~DiskOperation();
-#else
-  explicit DiskOperation(const char *) {}
-#endif
   DiskOperation(const DiskOperation &) = delete;
   DiskOperation &operator=(const DiskOperation &) = delete;
 
@@ -24,9 +20,7 @@ public:
   bool fails() const;
 
 private:
-#if defined(FSDPC_TEST_BUILD)
   const char *name;
-#endif
   int error = 0;
 };
 

@@ -63,4 +63,9 @@ void injectStepFaults(const Job &job, std::int64_t step) {
 }
 
 } // namespace fsdpc::rt
+
+#else
+
+void fsdpc::rt::injectStepFaults(const Job &, std::int64_t) {}
+
 #endif

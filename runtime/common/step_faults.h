@@ -9,11 +9,7 @@
 
 namespace fsdpc::rt {
 
-#if defined(FSDPC_TEST_BUILD)
 /// Called before each computation of a step.
 void injectStepFaults(const Job &job, std::int64_t step);
-#else
-inline void injectStepFaults(const Job &, std::int64_t) {}
-#endif
 
 } // namespace fsdpc::rt

@@ -15,16 +15,10 @@ enum class StepPart : std::uint8_t {
   logging,
 };
 
-#if defined(FSDPC_TEST_BUILD)
 void stepBegins(StepPart part = StepPart::functions);
 void stepEnds();
 /// The calling thread does other work beside the steps, such as writing a checkpoint, and may allocate.
 void leaveOutThisThread();
-#else
-inline void stepBegins(StepPart = StepPart::functions) {}
-inline void stepEnds() {}
-inline void leaveOutThisThread() {}
-#endif
 
 class StepScope {
 public:
