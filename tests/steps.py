@@ -106,6 +106,18 @@ def gtest(program, launcher=(), ranks=1, arguments=(), **environment):
     return Result(passed, failed, note, output if failed else "")
 
 
+def part_of_tree():
+    """(part, number of parts). Where many settings must give the same, or another step runs the same tests, a tree tests the first and
+    one of three parts of the others, and its seed says which; --nightly settings tests all of them."""
+    return (0, 1) if os.environ.get("FSDPC_SETTINGS") == "every" else (int(seed()) % 3, 3)
+
+
+def part_of(settings):
+    """Of settings in a list, those that this tree tests."""
+    part, parts = part_of_tree()
+    return settings[part::parts]
+
+
 def unit():
     """The compiler's unit tests without sanitizers, for a quick check of a change. asan runs the same cases."""
     built = check(["cmake", "--build", BUILD, "--target", "fsdpc_unit_tests"])
@@ -121,7 +133,9 @@ def asan():
     fixture, fsdpc = ROOT / "tests/fixtures/mlp", BUILD_ASAN / "fsdpc"
     runs = [functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_unit_tests", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX=shard, **compiler)
             for shard in "01"]
-    runs += [functools.partial(gtest, BUILD_ASAN / "tests" / program, **others) for program in ("fsdpc_runtime_tests", "fsdpc_emulated_tests")]
+    part, parts = part_of_tree() # the emulated device takes minutes
+    runs += [functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_runtime_tests", **others),
+             functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_emulated_tests", GTEST_TOTAL_SHARDS=str(parts), GTEST_SHARD_INDEX=str(part), **others)]
     runs += [functools.partial(acceptance_run, fixture, 2, "full_shard", ("--test_build",), fsdpc=fsdpc, **others),
              functools.partial(emulated_run, "accept", fixture, 2, "--seeds", 1, "--fsdpc", fsdpc, **others)]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
@@ -143,26 +157,12 @@ def runtime():
     return result
 
 
-# Where many settings must give the same, a tree tests the first and one of so many parts of the others, and its seed says which;
-# --nightly settings tests all of them.
-PARTS = 3
-
-
-def every_setting():
-    return os.environ.get("FSDPC_SETTINGS") == "every"
-
-
-def part_of(settings):
-    """Of settings in a list, those that this tree tests."""
-    return settings if every_setting() else settings[int(seed()) % PARTS::PARTS]
-
-
 def lit():
-    part = "0/1" if every_setting() else f"{int(seed()) % PARTS}/{PARTS}"
+    part, parts = part_of_tree()
     with tempfile.TemporaryDirectory(prefix="fsdpc-lit-") as folder:
         report = pathlib.Path(folder, "lit.json")
         status, output = run(["/usr/bin/python3", LIT, "-v", "-j", JOBS, "--skip-test-time-recording", "-o", report, "tests"], timeout=3600,
-                             FSDPC_PART=part)
+                             FSDPC_PART=f"{part}/{parts}")
         if not report.exists():
             return Result(0, 1, output=output)
         codes = [test["code"] for test in json.loads(report.read_text())["tests"]]
@@ -455,7 +455,7 @@ def other_processor():
 def settings():
     """Every setting of those of which a change tests a part."""
     with environment("FSDPC_SETTINGS", "every"):
-        return lit() + acceptance() + emulated()
+        return asan() + lit() + acceptance() + emulated()
 
 
 def torch_run(script, *arguments):
