@@ -133,9 +133,9 @@ def asan():
     fixture, fsdpc = ROOT / "tests/fixtures/mlp", BUILD_ASAN / "fsdpc"
     runs = [functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_unit_tests", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX=shard, **compiler)
             for shard in "01"]
-    part, parts = part_of_tree() # the emulated device takes minutes
-    runs += [functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_runtime_tests", **others),
-             functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_emulated_tests", GTEST_TOTAL_SHARDS=str(parts), GTEST_SHARD_INDEX=str(part), **others)]
+    part, parts = part_of_tree() # each takes minutes, and other steps run all of it
+    runs += [functools.partial(gtest, BUILD_ASAN / "tests" / program, GTEST_TOTAL_SHARDS=str(parts), GTEST_SHARD_INDEX=str(part), **others)
+             for program in ("fsdpc_runtime_tests", "fsdpc_emulated_tests")]
     runs += [functools.partial(acceptance_run, fixture, 2, "full_shard", ("--test_build",), fsdpc=fsdpc, **others),
              functools.partial(emulated_run, "accept", fixture, 2, "--seeds", 1, "--fsdpc", fsdpc, **others)]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
