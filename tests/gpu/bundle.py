@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds what tests/gpu needs on a machine with a GPU but without build tools: programs and kernel tests for the devices
-that this build has code for (`cmake --preset default -DCMAKE_CUDA_ARCHITECTURES="80-real;90"`; without it sm_80, and the driver
-compiles its PTX for later ones).
+that this build has code for (`cmake --preset default -DCMAKE_CUDA_ARCHITECTURES="80-real;90"`; for others, and after tests/run.sh on
+a machine without a device for all, the driver compiles PTX when a program starts).
 
     bundle.py [OUT=build/gpu_bundle] [--fixtures NAME ...] [--models NAME ...] [--fsdpc build/fsdpc]
 
