@@ -4,7 +4,7 @@ Counted once each: a GoogleTest case, a lit file, a class of mutants, the sweep,
 the format check, the include check, the check of words. A skipped case fails unless SKIPS has a reason for it; then it is printed and counted
 neither way.
 """
-import concurrent.futures, contextlib, dataclasses, fixture_sets, functools, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time
+import concurrent.futures, dataclasses, fixture_sets, functools, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -110,7 +110,7 @@ def gtest(program, launcher=(), ranks=1, arguments=(), **environment):
 
 def part_of_tree():
     """(part, number of parts). Where many settings must give the same, or another step runs the same tests, a tree tests the first and
-    one of three parts of the others, and its seed says which; --nightly settings tests all of them."""
+    one of three parts of the others, and its seed says which; --nightly tests all of them, and its part `settings` is for that."""
     return (0, 1) if os.environ.get("FSDPC_SETTINGS") == "every" else (int(seed()) % 3, 3)
 
 
@@ -235,8 +235,8 @@ def settings_of(fixture, settings):
 
 
 def few_settings():
-    """(world size, strategy) of fixtures that cover one feature each."""
-    return [(n, "full_shard") for n in (1, 2, 4)] + [(2, "shard_grad_op")]
+    """(world size, strategy, no further options) of fixtures that cover one feature each."""
+    return [*FIRST_SETTINGS, (2, "shard_grad_op", ())]
 
 
 def batch_norm_settings():
@@ -261,7 +261,7 @@ def acceptance():
     calls = [functools.partial(acceptance_run, fixture, *setting) for setting in FIRST_SETTINGS for fixture in fixtures_wanted()]
     calls += [functools.partial(acceptance_run, fixture, ranks, strategy, (*options, "--test_build")) for fixture in fixtures_wanted()
               for ranks, strategy, options in settings_of(fixture, acceptance_settings())]
-    calls += [functools.partial(acceptance_run, fixture, *setting, (), variant)
+    calls += [functools.partial(acceptance_run, fixture, *setting, variant)
               for fixture, variant in fixture_sets.few_settings(wanted) for setting in few_settings()]
     calls += [functools.partial(acceptance_run, fixture, *setting) for fixture, variant in fixture_sets.few_settings(wanted)
               if variant == "train" for setting in batch_norm_settings()]
@@ -439,25 +439,13 @@ def deletions():
         return sum(pool.map(lambda r: emulated_run(*r), runs), Result())
 
 
-@contextlib.contextmanager
-def environment(name, value):
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
 def other_processor():
     """Plans and programs as on a processor without AVX-512, where matmuls need other scratch."""
-    with environment("ONEDNN_MAX_CPU_ISA", "AVX2"):
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
+    try:
         return lit() + runtime()
-
-
-def settings():
-    """Every setting of those of which a change tests a part."""
-    with environment("FSDPC_SETTINGS", "every"):
-        return asan() + lit() + acceptance() + emulated()
+    finally:
+        del os.environ["ONEDNN_MAX_CPU_ISA"]
 
 
 def torch_run(script, *arguments):
@@ -497,7 +485,7 @@ def wheel():
 NIGHTLY = {
     "random": lambda: random_run("--graphs", 20000, "--placements", 4),
     "mutation": lambda: mutation("--per_class", 500),
-    "settings": settings,
+    "settings": lambda: asan() + lit() + acceptance() + emulated(),
     "deletions": deletions,
     "other_processor": other_processor,
     "faults": lambda: faults("--full", "--record"),
@@ -525,6 +513,8 @@ def record_nightly(name, tree, result, seconds):
 def main():
     nightly = sys.argv[1:2] == ["--nightly"]
     steps = NIGHTLY if nightly else STEPS
+    if nightly:
+        os.environ["FSDPC_SETTINGS"] = "every"
     names = sys.argv[2 if nightly else 1:] or [name for name in steps if name not in ONLY_BY_NAME]
     unknown = [n for n in names if n not in steps]
     if unknown:
