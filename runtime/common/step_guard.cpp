@@ -1,7 +1,7 @@
 #include "runtime/common/step_guard.h"
 
-// Those of the test build are in runtime/cpu/allocation_guard.cpp.
-#if !defined(FSDPC_TEST_BUILD)
+// Those of the guard are in runtime/cpu/allocation_guard.cpp.
+#if !FSDPC_ALLOCATION_GUARD
 
 namespace fsdpc::rt {
 void stepBegins(StepPart) {}

@@ -7,6 +7,14 @@
 
 #include <cstdint>
 
+/// Only sources that every build compiles for itself may ask for it (CMakeLists.txt: own_runtime_sources, and those of
+/// cpu).
+#if defined(FSDPC_TEST_BUILD) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define FSDPC_ALLOCATION_GUARD 1
+#else
+#define FSDPC_ALLOCATION_GUARD 0
+#endif
+
 namespace fsdpc::rt {
 
 enum class StepPart : std::uint8_t {

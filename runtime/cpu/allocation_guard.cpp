@@ -197,12 +197,4 @@ void *mremap(void *address, size_t oldBytes, size_t bytes, int flags, ...) noexc
 
 } // extern "C"
 
-#elif defined(FSDPC_TEST_BUILD)
-
-namespace fsdpc::rt {
-void stepBegins(StepPart) {}
-void stepEnds() {}
-void leaveOutThisThread() {}
-} // namespace fsdpc::rt
-
 #endif

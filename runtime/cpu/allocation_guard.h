@@ -16,12 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(FSDPC_TEST_BUILD) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define FSDPC_ALLOCATION_GUARD 1
-#else
-#define FSDPC_ALLOCATION_GUARD 0
-#endif
-
 namespace fsdpc::rt {
 
 inline constexpr std::size_t largeAllocationBytes = 4096;
