@@ -48,7 +48,9 @@ class Bundle:
         self.loopback = self.build / "tests/gpu/libfsdpc_loopback_cuda.a"
 
         # A line of the cache: CMAKE_CUDA_ARCHITECTURES:STRING=80-real;90
-        self.architectures = re.search(r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$", (self.build / "CMakeCache.txt").read_text(), re.M)[1].split(";")
+        cache = (self.build / "CMakeCache.txt").read_text()
+        self.architectures = re.search(r"^CMAKE_CUDA_ARCHITECTURES:\w+=(.*)$", cache, re.M)[1].split(";")
+        self.is_draft = "FSDPC_DRAFT_KERNELS:BOOL=ON" in cache
         self.flags = list(FLAGS)
         for architecture in self.architectures:
             number, _, kind = architecture.partition("-")
@@ -140,6 +142,8 @@ def main():
     shutil.rmtree(a.out / "source", ignore_errors=True)
     size = sum(f.stat().st_size for f in a.out.rglob("*") if f.is_file())
     print(f"bundle: {a.out}, {size / 2**20:.1f} MiB for {', '.join(bundle.architectures)}")
+    if bundle.is_draft:
+        print("bundle: its kernels are hardly optimized: measure with those of a build/ that has FSDPC_DRAFT_KERNELS=OFF")
     if size > MOST_BYTES:
         sys.exit(f"bundle: more than {MOST_BYTES >> 20} MiB; leave fixtures or models out")
 
