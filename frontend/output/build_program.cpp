@@ -47,8 +47,8 @@ llvm::Expected<const Toolchain &> toolchainFor(const BuildOptions &options) {
   if (isTest)
     return llvm::createStringError("--test_build " + options.testBuild + ": this fsdpc has no such build of --target " +
                                    options.target + "; the build tree has them all, but for those that need nvcc");
-  return llvm::createStringError("this fsdpc was built without a CUDA compiler (nvcc): --emit src writes the source of "
-                                 "the program, which builds where there is one");
+  return llvm::createStringError("this fsdpc was built without a CUDA compiler (nvcc), or for tests without a device: "
+                                 "--emit src writes the source of the program, which builds where there is one");
 }
 
 /// The commands that make OUT/train. Each leaves its output in a log beside its result.

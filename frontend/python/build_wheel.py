@@ -67,7 +67,9 @@ def main():
         add(wheel, records, f"{info}/entry_points.txt", b"[console_scripts]\nfsdpc = fsdpc.command:main\n")
         records.append(f"{info}/RECORD,,")
         wheel.writestr(f"{info}/RECORD", "\n".join(records) + "\n")
-    print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
+        has_cuda = "fsdpc/install/lib/fsdpc/libfsdpc_runtime_cuda.a" in wheel.namelist()
+    print(f"{path}: {path.stat().st_size / 1e6:.0f} MB" + ("" if has_cuda else ", without the runtime of the cuda target, which takes "
+          "a build/ with nvcc and FSDPC_DRAFT_KERNELS=OFF: its programs are built from --emit src"))
 
 
 if __name__ == "__main__":
