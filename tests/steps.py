@@ -153,13 +153,14 @@ def asan():
     if built.failed:
         return built
     fixture, fsdpc = ROOT / "tests/fixtures/mlp", BUILD_ASAN / "fsdpc"
-    runs = [functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_unit_tests", GTEST_TOTAL_SHARDS="2", GTEST_SHARD_INDEX=shard, **compiler)
-            for shard in "01"]
-    runs += [functools.partial(acceptance_run, fixture, 2, "full_shard", TEST_BUILD, fsdpc=fsdpc, **others)]
-    for program, part, parts in sanitized_parts():
+    runs = []
+    for program, part, parts in sanitized_parts(): # the longest runs first, so that no job waits for one of them at the end
         runs.append(functools.partial(gtest, BUILD_ASAN / "tests" / program, GTEST_TOTAL_SHARDS=str(parts), GTEST_SHARD_INDEX=str(part), **others))
         if program == "fsdpc_emulated_tests": # with the device that its program links
             runs.append(functools.partial(emulated_run, "accept", fixture, 2, "--seeds", 1, "--fsdpc", fsdpc, **others))
+    runs += [functools.partial(gtest, BUILD_ASAN / "tests/fsdpc_unit_tests", GTEST_TOTAL_SHARDS="4", GTEST_SHARD_INDEX=shard, **compiler)
+             for shard in "0123"]
+    runs += [functools.partial(acceptance_run, fixture, 2, "full_shard", TEST_BUILD, fsdpc=fsdpc, **others)]
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return sum(pool.map(lambda call: call(), runs), Result())
 

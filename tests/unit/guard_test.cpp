@@ -258,7 +258,7 @@ template <class Model>
 void expectSameScales(LossScaleAttributes attributes, Model model) {
   ScaleOfOp op(model.scale, attributes);
   std::mt19937 random(11);
-  for (int step = 0; step < 5000; ++step) {
+  for (int step = 0; step < 2500; ++step) { // each phase of overflowsAt once
     const bool overflows = overflowsAt(step, random);
     op.step(overflows);
     model.step(overflows);
