@@ -1,6 +1,7 @@
 #include "frontend/configs/setting.h"
 #include "ir/usage_error.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
 #include <charconv>
 
@@ -13,6 +14,9 @@
 namespace fsdpc {
 
 static_assert(TOML_MAX_NESTED_VALUES == maxConfigDepth);
+
+/// A name a.b.c is a table in a table. The library does not limit them, and its destructors call themselves.
+constexpr size_t maxDotsOfLine = 1000;
 
 namespace {
 
@@ -59,8 +63,12 @@ private:
     Setting item;
     item.name = std::move(name);
     item.where = (path + ":" + llvm::Twine(value.source().begin.line)).str();
+    if (depth == maxConfigDepth)
+      return usage(item.where + ": lists and mappings are more than " + llvm::Twine(maxConfigDepth) + " deep");
+    ++depth;
     if (llvm::Error error = fill(item, value))
       return error;
+    --depth;
     into.items.push_back(std::move(item));
     return llvm::Error::success();
   }
@@ -87,11 +95,17 @@ private:
 
   llvm::StringRef path;
   size_t settings = 0;
+  unsigned depth = 0; ///< of the setting that `add` makes
 };
 
 } // namespace
 
 llvm::Expected<Setting> readToml(llvm::StringRef path, llvm::StringRef text) {
+  size_t number = 0;
+  for (llvm::StringRef line : llvm::split(text, '\n'))
+    if (++number; line.count('.') > maxDotsOfLine)
+      return usage(path + ":" + llvm::Twine(number) + ": the line has more than " + llvm::Twine(maxDotsOfLine) +
+                   " dots");
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string(path));
   if (!parsed)
     return usage(path + ":" + llvm::Twine(parsed.error().source().begin.line) + ": " +

@@ -1,8 +1,8 @@
 #include "frontend/output/installation.h"
 
+#include "ir/read_json.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
@@ -35,7 +35,7 @@ public:
     if (!buffer)
       return llvm::createStringError("cannot read " + file +
                                      ", which belongs to this fsdpc: " + buffer.getError().message());
-    llvm::Expected<llvm::json::Value> value = llvm::json::parse((*buffer)->getBuffer());
+    llvm::Expected<llvm::json::Value> value = readJson((*buffer)->getBuffer());
     if (!value)
       return llvm::createStringError(file + ": " + toString(value.takeError()));
     const llvm::json::Object *object = value->getAsObject();

@@ -1,11 +1,11 @@
 #include "frontend/output/owned_files.h"
 
+#include "ir/read_json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <algorithm>
@@ -34,7 +34,7 @@ std::optional<std::set<std::string>> readList(llvm::StringRef folder) {
   auto buffer = llvm::MemoryBuffer::getFile(below(folder, ownedFilesName));
   if (!buffer)
     return std::nullopt;
-  llvm::Expected<llvm::json::Value> value = llvm::json::parse((*buffer)->getBuffer());
+  llvm::Expected<llvm::json::Value> value = readJson((*buffer)->getBuffer());
   if (!value) {
     llvm::consumeError(value.takeError());
     return std::nullopt;

@@ -1,7 +1,7 @@
 #include "frontend/report/run_report.h"
 
 #include "frontend/report/page_parts.h"
-#include "llvm/Support/JSON.h"
+#include "ir/read_json.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace fsdpc {
@@ -18,7 +18,7 @@ llvm::Error appendLines(const LogText &log, std::string &data) {
     const size_t end = rest.find('\n');
     const llvm::StringRef text = rest.take_front(end);
     rest = end == llvm::StringRef::npos ? "" : rest.drop_front(end + 1);
-    llvm::Expected<json::Value> line = json::parse(text);
+    llvm::Expected<json::Value> line = readJson(text);
     if (line && line->getAsObject())
       (data += text) += '\n';
     else if (!line && (end == llvm::StringRef::npos || rest.starts_with("{\"settings\":")))

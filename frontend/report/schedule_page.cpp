@@ -13,8 +13,8 @@
 #include "frontend/report/page_parts.h"
 #include "ir/op.h"
 #include "ir/ops/attributes.h"
+#include "ir/read_json.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/Support/JSON.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -335,7 +335,7 @@ llvm::Expected<std::string> schedulePage(const Module &planned, const Target &ta
                                          const SchedulePageOptions &options) {
   std::string profiles;
   for (const auto &[file, text] : options.profiles) {
-    llvm::Expected<json::Value> parsed = json::parse(text);
+    llvm::Expected<json::Value> parsed = readJson(text);
     if (!parsed)
       return llvm::createStringError(file + ": " + toString(parsed.takeError()));
     profiles += (profiles.empty() ? "" : ",") + text;

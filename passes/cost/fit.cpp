@@ -1,6 +1,6 @@
 #include "passes/cost/fit.h"
 
-#include "llvm/Support/JSON.h"
+#include "ir/read_json.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -84,7 +84,7 @@ llvm::Expected<std::vector<CostSample>> readSamples(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef, 64> lines;
   text.split(lines, '\n', -1, false);
   for (llvm::StringRef line : lines) {
-    llvm::Expected<llvm::json::Value> value = llvm::json::parse(line);
+    llvm::Expected<llvm::json::Value> value = readJson(line);
     if (!value)
       return value.takeError();
     const llvm::json::Object *object = value->getAsObject();

@@ -1,8 +1,8 @@
 // fsdpc.hardware/2: the table as text. Files are user input: every value is checked.
 #include "passes/cost/hardware.h"
 
+#include "ir/read_json.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include <cmath>
 
 namespace fsdpc {
@@ -117,7 +117,7 @@ std::string toJson(const Hardware &hardware) {
 }
 
 llvm::Expected<Hardware> readHardware(llvm::StringRef text, llvm::StringRef source) {
-  llvm::Expected<llvm::json::Value> value = llvm::json::parse(text);
+  llvm::Expected<llvm::json::Value> value = readJson(text);
   if (!value)
     return llvm::createStringError(source + ": " + toString(value.takeError()));
   const llvm::json::Object *object = value->getAsObject();

@@ -39,11 +39,11 @@ static const Extent &extentOf(const Field &field, std::int64_t sample) {
 /// The elements of a sample whose bounds are at byte `at` of the file.
 static std::int64_t lengthBetween(const Field &field, const InputFile &file, std::int64_t at,
                                   const std::int64_t *bounds) {
-  const std::int64_t elements = bounds[1] - bounds[0];
-  if (bounds[0] < 0 || elements < 0 || elements > field.sampleElements)
+  if (bounds[0] < 0 || bounds[1] < bounds[0] || bounds[1] > file.sizeBytes() ||
+      bounds[1] - bounds[0] > field.sampleElements)
     throw Failure(ExitCode::corrupt,
                   file.path() + ": byte " + std::to_string(at) + ": has changed since the start of the run");
-  return elements;
+  return bounds[1] - bounds[0];
 }
 
 SamplePlace Dataset::placeOf(const Field &field, std::int64_t sample) const {
@@ -178,10 +178,10 @@ void Dataset::addNumber(const std::string &name, std::int64_t number, std::size_
 static void readBounds(Field &field, const InputFile &file, std::int64_t at, std::span<const std::int64_t> bounds,
                        std::int64_t firstSample) {
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-    const std::int64_t elements = bounds[i + 1] - bounds[i];
-    if (bounds[i] < 0 || elements < 0)
+    if (bounds[i] < 0 || bounds[i + 1] < bounds[i])
       throw Failure(ExitCode::corrupt, file.path() + ": byte " + std::to_string(at + static_cast<std::int64_t>(i) * 8) +
                                            ": the positions of " + field.name + " are not ascending from 0");
+    const std::int64_t elements = bounds[i + 1] - bounds[i];
     const std::int64_t sample = firstSample + static_cast<std::int64_t>(i);
     if (elements > field.sampleElements) {
       field.sampleElements = elements;

@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::int64_t chunkElements = 1 << 16;
 constexpr std::int64_t chunkBytes = 1 << 24;
+/// std::regex calls itself for each character; names come from files of others.
+constexpr std::size_t longestMatchedName = 4096;
 
 void readRange(const InputFile &file, const TensorEntry &entry, DType dtype, const ShardRange &range,
                std::byte *destination, const std::function<void()> &beat) {
@@ -51,7 +53,13 @@ public:
     }
   }
   bool allows(const std::string &name) {
-    if (expression.empty() || !std::regex_match(name, pattern))
+    if (expression.empty())
+      return false;
+    if (name.size() > longestMatchedName)
+      throw Failure(ExitCode::incompatible, "the tensor whose name begins '" + name.substr(0, 80) + "' has a name of " +
+                                                std::to_string(name.size()) + " bytes; --load_partial takes up to " +
+                                                std::to_string(longestMatchedName));
+    if (!std::regex_match(name, pattern))
       return false;
     return hasMatched = true;
   }

@@ -50,6 +50,11 @@ class Prepare(unittest.TestCase):
         self.assertEqual([self.tokens(file, 2) for file in files], [[0, 1, 2, 26], [3, 4, 26, 23], [24, 25, 26]])
         self.assertEqual(sorted(file.name for file in (self.folder / "out").iterdir()), [file.name for file in files])
 
+    def test_lines_may_begin_with_a_mark_and_end_as_windows_writes_them(self):
+        (self.folder / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "abc"}\r\n{"text": "de"}\r\n')
+        [file] = fsdpc.prepare(self.folder / "a.jsonl", self.folder, Tokenizer())
+        self.assertEqual(self.tokens(file, 2), [0, 1, 2, 26, 3, 4, 26])
+
     def test_large_vocabularies_have_wide_tokens(self):
         (self.folder / "b.txt").write_text("ab")
         wide = Tokenizer()
@@ -65,6 +70,10 @@ class Prepare(unittest.TestCase):
             (self.folder / "b.jsonl").write_text(f'{{"text": "abc"}}\n\n{line}\n')
             with self.assertRaisesRegex(ValueError, "b.jsonl:3: "):
                 fsdpc.prepare(self.folder / "b.jsonl", self.folder, Tokenizer())
+        for name, text in (("c.jsonl", b'{"text": "\xff"}'), ("c.txt", b"\xff")):
+            (self.folder / name).write_bytes(text)
+            with self.assertRaisesRegex(ValueError, f"{name}.*'utf-8' codec can't decode"):
+                fsdpc.prepare(self.folder / name, self.folder, Tokenizer())
         with self.assertRaisesRegex(ValueError, "a.pdf: .txt, .md, .jsonl, .parquet or .arrow is expected"):
             fsdpc.prepare(self.folder / "a.pdf", self.folder, Tokenizer())
         with self.assertRaisesRegex(ValueError, "has no token '<stop>'"):

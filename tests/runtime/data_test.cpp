@@ -1,6 +1,8 @@
 #include "runtime/common/dataset.h"
 #include "tests/runtime/temporary_folder.h"
 
+#include <limits>
+
 namespace fsdpc::rt {
 namespace {
 
@@ -310,6 +312,8 @@ TEST_F(Data, PositionsThatDoNotFitTheElementsAreRefused) {
   };
   refused({0, 2, 1, 3}, "the positions of x are not ascending from 0");
   refused({-1, 3}, "the positions of x are not ascending from 0");
+  refused({std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()},
+          "the positions of x are not ascending from 0");
   refused({1, 3}, "go from 1 to 3, its elements from 0 to 3");
   refused({0, 2}, "go from 0 to 2, its elements from 0 to 3");
   refused({0, 1LL << 62}, "go from 0 to 4611686018427387904");

@@ -130,6 +130,12 @@ TEST_F(WeightFolder, PartialWeightsAreAllowedByEntireNames) {
   EXPECT_FAILURE(weights(program, path, "("), usage, "--load_partial (");
 }
 
+TEST_F(WeightFolder, ANameOfAnyLengthEndsInNoFault) {
+  const NamedProgram program{"a.weight"};
+  const std::string path = write("w.safetensors", {"a.weight", std::string(1'000'000, 'x')});
+  EXPECT_FAILURE(weights(program, path, ".*"), incompatible, "has a name of 1000000 bytes");
+}
+
 TEST_F(WeightFolder, AFolderIsItsWholeFileOrItsIndexOrAllItsFiles) {
   const NamedProgram program{"a", "b"};
   std::filesystem::create_directory(folder.path("m"));

@@ -12,7 +12,10 @@ END_NAMES = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 def documents_of(path, field):
     """The documents of a file: .txt or .md is one, .jsonl has one in each line, .parquet and .arrow one in each row."""
     if path.suffix in (".txt", ".md"):
-        yield path.read_text()
+        try:
+            yield path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: {error}") from error
     elif path.suffix in TABLES:
         yield from (text_of(place, row, field) for place, row in rows_of(path, [field]))
     else:

@@ -28,13 +28,13 @@ def rows_of(path, fields):
 
 
 def _lines_of(path):
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
+            except ValueError as error:     # no JSON, or no UTF-8
                 raise ValueError(f"{path}:{number}: {error}") from error
             if not isinstance(row, dict):
                 raise ValueError(f"{path}:{number}: no JSON object")
