@@ -15,6 +15,9 @@ namespace fsdpc {
 
 namespace {
 
+/// As the peft package calls the factors.
+constexpr const char *downName = ".lora_A.weight", *upName = ".lora_B.weight";
+
 /// The uses of a parameter as the weight of linear layers.
 struct Linear {
   std::string parameter;
@@ -137,6 +140,10 @@ private:
         return llvm::make_error<UsageError>(what + " is applied as it is and transposed: an adapter has one input");
     if (parameter.trainable)
       return llvm::make_error<UsageError>(what + " trains by itself (--trainable); leave it out of one of the two");
+    for (const char *factor : {downName, upName})
+      if (const std::string name = moduleOf(target.parameter) + factor; module.state(name))
+        return llvm::make_error<UsageError>(what + ": the model has a " + name +
+                                            " of its own; leave it out of targets");
     return llvm::Error::success();
   }
 
@@ -148,10 +155,10 @@ private:
     const int64_t in = weight.dim(inputFirst ? 0 : 1), out = weight.dim(inputFirst ? 1 : 0);
     const std::string owner = moduleOf(target.parameter);
     const double bound = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(in, 1)));
-    const State &down = addFactor(owner + ".lora_A.weight", Type(weight.dtype(), {options.rank, in}),
+    const State &down = addFactor(owner + downName, Type(weight.dtype(), {options.rank, in}),
                                   {InitialKind::uniform, -bound, bound, "lora"});
-    const State &up = addFactor(owner + ".lora_B.weight", Type(weight.dtype(), {out, options.rank}),
-                                {InitialKind::constant, 0, 0, "lora"});
+    const State &up =
+        addFactor(owner + upName, Type(weight.dtype(), {out, options.rank}), {InitialKind::constant, 0, 0, "lora"});
     module.parameter(target.parameter)->adapter = {down.name, up.name, options.scale(), options.dropout, inputFirst};
     for (Node *node : target.products)
       addTo(*node, down, up);

@@ -137,10 +137,10 @@ bool Checkpoints::noteBest(const Boundary &boundary) {
   if (job.options.saveBest.empty() || !boundary.evaluation)
     return false;
   const double value = boundary.evaluation->metric(job.options.saveBest);
-  const bool isBetter = !best || (isLargerBetter(job.options.saveBest) ? value > best->value : value < best->value);
-  if (isBetter)
+  const bool isBest = !best || isBetter(job.options.saveBest, value, best->value);
+  if (isBest)
     best = BestEvaluation{boundary.step, value};
-  return isBetter;
+  return isBest;
 }
 
 void Checkpoints::save(TrainingState state) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <limits>
 
 namespace fsdpc::rt {
 namespace {
@@ -159,10 +160,10 @@ private:
   }
   double number() {
     const JsonToken token = json.next();
-    if (token == JsonToken::literal)
-      return 0; // null: not finite
-    double value = 0;
     const std::string &text = json.value();
+    if (token == JsonToken::literal && text == "null") // not finite
+      return std::numeric_limits<double>::quiet_NaN();
+    double value = 0;
     if (token != JsonToken::number || std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc())
       json.fail("expected a number");
     return value;

@@ -15,10 +15,10 @@ public:
 
   void note(const EvaluationResult &result) {
     const double value = result.metric(metric);
-    const bool isBetter = past.count == 0 || (isLargerBetter(metric) ? value > past.best : value < past.best);
+    const bool isBest = past.count == 0 || isBetter(metric, value, past.best);
     ++past.count;
-    past.sinceBest = isBetter ? 0 : past.sinceBest + 1;
-    past.best = isBetter ? value : past.best;
+    past.sinceBest = isBest ? 0 : past.sinceBest + 1;
+    past.best = isBest ? value : past.best;
   }
   bool isOver() const { return patience > 0 && past.sinceBest >= patience; }
   const EvaluationHistory &history() const { return past; } ///< for a checkpoint

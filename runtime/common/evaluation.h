@@ -39,8 +39,12 @@ private:
   }
 };
 
-/// Whether a metric of --save_best is better the larger it is.
-inline bool isLargerBetter(std::string_view metric) { return metric.ends_with("accuracy"); }
+/// Whether a value of a metric of --save_best is better than the best one before. Any number is better than NaN.
+inline bool isBetter(std::string_view metric, double value, double best) {
+  if (std::isnan(best))
+    return !std::isnan(value);
+  return metric.ends_with("accuracy") ? value > best : value < best;
+}
 
 /// The k for which the program's evaluation also counts labels among the k highest scores (--top_k of the compiler); 0:
 /// none.

@@ -3,9 +3,12 @@
 #include "runtime/checkpoint/reader.h"
 #include "runtime/checkpoint/requests.h"
 #include "runtime/common/duration.h"
+#include "runtime/common/evaluation.h"
 #include "runtime/common/shards.h"
 #include "tests/runtime/run_fixture.h"
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <tuple>
@@ -441,6 +444,21 @@ TEST_F(Checkpointed, AManifestThatLiesIsRefused) {
   EXPECT_NE(fault([](Manifest &m) { m.tensors[0].slices[0].elements = INT64_MAX; }), "");
   EXPECT_NE(fault([](Manifest &m) { m.tensors[0].dims = {INT64_MAX, INT64_MAX}; }).find("overflows"),
             std::string::npos);
+}
+
+TEST_F(Checkpointed, AFigureThatIsNotFiniteStaysSo) {
+  ASSERT_FALSE(train(2, {"--steps", "3", "--checkpoint_folder", checkpoints()}));
+  Manifest manifest = parseManifest(contentOf(stepFolder(3) + "/" + manifestName), "x");
+  const double notANumber = std::numeric_limits<double>::quiet_NaN();
+  manifest.training.best = BestEvaluation{2, notANumber};
+  manifest.training.evaluations = {1, 0, notANumber};
+  const TrainingState read = parseManifest(manifestText(manifest), "x").training;
+  ASSERT_TRUE(read.best);
+  for (const double value : {read.best->value, read.evaluations.best}) {
+    EXPECT_TRUE(std::isnan(value));
+    EXPECT_TRUE(isBetter("val_loss", 5, value) && isBetter("val_accuracy", 5, value));
+    EXPECT_FALSE(isBetter("val_loss", notANumber, value));
+  }
 }
 
 TEST_F(Checkpointed, AManifestOfAnotherSchemaIsRefusedByPath) {
