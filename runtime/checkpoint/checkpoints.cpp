@@ -147,7 +147,7 @@ void Checkpoints::save(TrainingState state) {
   job.pulse.enter(Phase::saving);
   state.bestMetric = job.options.saveBest;
   state.best = best;
-  writer->save(state, [&] { job.pulse.beat(); });
+  writer->save(state, [&] { job.pulse.beatWhileAllRun(); });
   lastSavedStep = state.step;
   lastSave = lastBoundary = RunClock::now();
   job.pulse.enter(Phase::step);
@@ -168,7 +168,7 @@ void Checkpoints::logSaved() {
 /// Collective. After it every checkpoint has its name.
 void Checkpoints::finish() {
   job.pulse.enter(Phase::saving);
-  writer->wait([&] { job.pulse.beat(); });
+  writer->wait([&] { job.pulse.beatWhileAllRun(); });
   job.platform.barrier();
   logSaved();
   job.pulse.enter(Phase::step);

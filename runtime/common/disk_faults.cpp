@@ -26,7 +26,8 @@ namespace {
 /// The fault of this process, from the environment.
 struct Fault {
   long long moment = -1; ///< negative: none
-  int error = 0;         ///< 0: kill
+  int error = 0;         ///< 0: a signal
+  int signal = SIGKILL;
 
   Fault() {
     const char *text = std::getenv("FSDPC_DISK_FAULT");
@@ -34,6 +35,8 @@ struct Fault {
     char action[16] = "";
     if (!text || std::sscanf(text, "%d:%lld:%15s", &rank, &moment, action) != 3 || rank != launcherRank().value_or(0))
       moment = -1;
+    else if (std::strcmp(action, "stop") == 0)
+      signal = SIGSTOP;
     else
       error = std::atoi(action);
   }
@@ -50,7 +53,7 @@ int pass(const char *name, const char *when) {
   if (moment != fault.moment)
     return 0;
   if (fault.error == 0)
-    std::raise(SIGKILL);
+    std::raise(fault.signal);
   return fault.error;
 }
 

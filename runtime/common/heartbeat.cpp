@@ -42,6 +42,14 @@ void Pulse::enter(Phase phase) {
   beat();
 }
 
+void Pulse::beatWhileAllRun() {
+  const std::int64_t since = monotonicNanoseconds() - absenceNanoseconds;
+  for (int rank = 0; rank < worldSize_; ++rank)
+    if (const Heartbeat *line = lineOf(rank); line && line->isSeen() && line->aliveNanoseconds.load() < since)
+      return;
+  beat();
+}
+
 double Pulse::silentSeconds() {
   std::int64_t last = resumedNanoseconds_.load(std::memory_order_relaxed);
   for (int rank = 0; rank < worldSize_; ++rank)

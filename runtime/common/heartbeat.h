@@ -86,6 +86,9 @@ private:
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free,
               "lines are shared between processes");
 
+/// A rank whose watchdog has not run for so long is stopped, or its machine stands still.
+inline constexpr std::int64_t absenceNanoseconds = 1'500'000'000;
+
 /// This rank's line and those of the ranks that it can see. Uses private memory until the ranks have joined and share a
 /// page. The main thread attaches and detaches it. Any other thread holds `lock` while it reads the page.
 class Pulse {
@@ -102,6 +105,8 @@ public:
   void enter(Phase phase);
   void setStep(std::int64_t step) { line().step.store(step, std::memory_order_relaxed); }
   void beat() { line().beat(); }
+  /// For loops that may wait for another rank: no progress is noted while one that is seen is stopped or has ended.
+  void beatWhileAllRun();
 
   /// Seconds since any visible rank made progress, or since `resumed` if that is later.
   double silentSeconds();

@@ -17,7 +17,6 @@ namespace {
 constexpr std::chrono::milliseconds interval{100};
 /// After this much silence, devices are queried for progress.
 constexpr double maxSilentSeconds = 1;
-constexpr std::int64_t absenceNanoseconds = 1'500'000'000;
 
 bool leavesTrace(ExitCode code) { return code == ExitCode::timeout || code == ExitCode::disagreement; }
 

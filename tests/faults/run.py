@@ -200,7 +200,20 @@ def stopped_rank(bench, full):
         if left := bench.orphans():
             fault = fault or f"ranks {left} were left"
         tally.add(f"rank {rank}", fault)
+    for staging in ("host", "off"):
+        stopped_in_a_save(bench, staging, tally)
     return tally
+
+
+def stopped_in_a_save(bench, staging, tally):
+    """Rank 0 waits for the part of the rank that was stopped, and names it."""
+    bench.clear("stopped")
+    ended = bench.run(bench.arguments("stopped", "--checkpoint_staging", staging, "--train_timeout_seconds", 4, "--init_timeout_seconds", 15),
+                      {"FSDPC_DISK_FAULT": "1:12:stop"}) # in its first save
+    fault = None if ended.code == 6 and "missing=1" in ended.output else f"ended with {ended.status}: {ended.output[-400:]}"
+    if left := bench.orphans():
+        fault = fault or f"ranks {left} were left"
+    tally.add(f"rank 1 in a save, staging {staging}", fault)
 
 
 def launcher_killed(bench, full):

@@ -53,6 +53,15 @@ TEST_F(FourRanks, TheRunIsSilentSinceTheLastRankGotOn) {
   EXPECT_LT(pulse.silentSeconds(), 3);
 }
 
+TEST_F(FourRanks, AWaitIsProgressOnlyWhileNoRankIsStopped) {
+  page().of(2).aliveNanoseconds -= 2 * absenceNanoseconds;
+  pulse.beatWhileAllRun();
+  EXPECT_GE(pulse.silentSeconds(), 3);
+  page().of(2).aliveNanoseconds = monotonicNanoseconds();
+  pulse.beatWhileAllRun();
+  EXPECT_LT(pulse.silentSeconds(), 3);
+}
+
 TEST_F(FourRanks, WhoWasAwayItselfCountsAnew) {
   pulse.resumed();
   EXPECT_LT(pulse.silentSeconds(), 3);
